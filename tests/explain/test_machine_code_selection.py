@@ -64,6 +64,26 @@ def test_lanes_that_part_run_the_machine_code(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        "matmul -k tensor --size 100 52 200",
+        "matmul -k tensor-split --size 128 128 128",
+        "matmul -k wgmma --size 100 52 200",
+        "pi -k fused --size 65536",
+    ],
+)
+def test_rungs_whose_values_are_not_all_computed(tmp_path: Path, words: str) -> None:
+    """The machine code counts also if products of tensor cores are stored or spilled, or if float64 holds sums of
+    float32 terms that it rounds differently."""
+    with pytest.raises(SystemExit):
+        cli.main([*words.split(), "--no-cpu", "-d", "sim:sm_90", "--quiet", "--json", str(tmp_path / "r.json")])
+    (found,) = json.loads((tmp_path / "r.json").read_text())["results"]
+    code = found["machine_code"]
+    assert (code["counts_from"], code["inexact"]) == ("machine_code", None)
+
+
+@pytest.mark.slow
 def test_what_cannot_run_is_marked(tmp_path: Path) -> None:
     """If lanes diverge and the machine code cannot be executed, its counts and rows are marked inexact with the
     reason."""

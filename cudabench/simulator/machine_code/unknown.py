@@ -3,7 +3,8 @@
 Counts depend only on addresses, guards and branches. So an instruction whose result is not computed does no harm unless
 an address, a guard or a branch depends on the result. This is found from the code alone: a register is unknown at an
 instruction if on any path to this instruction an unknown value is written to the register. If an unknown value is
-stored to global, shared or local memory, all values loaded from this memory are unknown.
+stored to global, shared or local memory, all values loaded from this memory are unknown. But if local memory holds
+only spilled registers, each of its words is treated like a register.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ DECIDES = (
     "warpsync",
 )  # fmt: skip
 _REGISTER = re.compile(r"(U?)R(\d+)")
+_SPILLED = re.compile(r"\[R1(?:\+(0x[0-9a-f]+))?\]")  # R1 is the stack pointer
 _ALWAYS = (layout.TRUE, 0)  # the guard of an instruction without a guard
-_WIDTH = layout.CONSTANTS + layout.PREDICATES  # the bits of a mask
-_ONE = (1 << _WIDTH) - 1
+_FIXED = layout.CONSTANTS + layout.PREDICATES  # the bits of a mask without those of spilled registers
 
 
 def is_unknown(ins: sass.Instruction) -> bool:
@@ -95,7 +96,7 @@ def stores_unknown(instructions: Sequence[sass.Instruction], rows: Sequence[Row]
         before = len(memory)
         for number, (row, masks, state) in enumerate(zip(rows, code.masks, code.states(memory), strict=True)):
             reads, decides, _ = masks
-            if row.name in STORES and state & reads:
+            if row.name in STORES and state & reads and not code.spilled[number]:
                 memory |= _spaces(instructions[number], STORES[row.name])
             if row.name == "ldgsts" and "global" in memory:
                 memory.add("shared")
@@ -110,7 +111,9 @@ class _Code:
 
     A register that is written and read under the same guard is known there, even if it is unknown in the other lanes.
     So a state has one mask for all lanes (see `bits`), and after it, in the same int, one mask for each guard: for the
-    lanes in which the guard holds.
+    lanes in which the guard holds. After the bits of registers and predicates, a mask has those of spilled registers.
+
+    `spilled`: for each instruction, the bits of the spilled registers that it loads or stores.
     """
 
     def __init__(
@@ -119,16 +122,28 @@ class _Code:
         self.instructions, self.rows = instructions, rows
         # The registers and predicates that each instruction reads, those that decide its path or its address, and those
         # that it writes.
-        self.masks = [(bits(row.reads), bits(row.decides), bits(row.writes)) for row in rows]
+        self.spilled = _spilled(instructions, rows)
+        self.width = max(_FIXED, max(self.spilled, default=0).bit_length())
+        self.masks = [
+            (
+                bits(row.reads) | spilled * (row.name == "ldl"),
+                bits(row.decides),
+                bits(row.writes) | spilled * (row.name == "stl"),
+            )
+            for row, spilled in zip(rows, self.spilled, strict=True)
+        ]
         self.guards = [_ALWAYS, *sorted({_guard(row) for row in rows} - {_ALWAYS})]
         self.own = [self.guards.index(_guard(row)) for row in rows]  # for each instruction, the index of its guard
-        self.spread = sum(1 << _WIDTH * at for at in range(len(self.guards)))
+        self.spread = sum(1 << self.width * at for at in range(len(self.guards)))
         self.following = [self._following(number, places) for number in range(len(rows))]
 
     def _following(self, number: int, places: Mapping[str, int]) -> list[int]:
-        ins = self.instructions[number]
-        numbers = [number + 1, *(places[label] for label in ins.targets if label in places)]
-        if self.rows[number].name == "jump":
+        ins, row = self.instructions[number], self.rows[number]
+        ends = row.name in ("bra", "exit") and _guard(row) == _ALWAYS and len(ins.operands) <= 1
+        numbers = [] if ends else [number + 1]
+        if row.name != "bssy":  # lanes come to the place that it names by a BSYNC before this place
+            numbers += [places[label] for label in ins.targets if label in places]
+        if row.name == "jump":
             calls = (at + 1 for at, other in enumerate(self.instructions) if other.opcode == "CALL")
             numbers += calls if ins.opcode == "RET" else places.values()
         return [then for then in numbers if then < len(self.rows)]
@@ -150,10 +165,12 @@ class _Code:
                     if not queued[then]:
                         queued[then] = True
                         heappush(waiting, then)
-        return [state >> _WIDTH * own & _ONE for own, state in zip(self.own, states, strict=True)]
+        one = (1 << self.width) - 1
+        return [state >> self.width * own & one for own, state in zip(self.own, states, strict=True)]
 
     def _after(self, number: int, state: int, memory: set[str]) -> int:
         row, ins, own = self.rows[number], self.instructions[number], self.own[number]
+        width, one = self.width, (1 << self.width) - 1
         reads, decides, writes = self.masks[number]
         reads |= decides
         always = is_unknown(ins) or (row.name in LOADS and _spaces(ins, LOADS[row.name]) & memory)
@@ -163,15 +180,33 @@ class _Code:
             for at, (register, flip) in enumerate(self.guards):
                 if own and register == self.guards[own][0] and flip != self.guards[own][1]:
                     continue  # these lanes do not execute the instruction
-                if always or state >> _WIDTH * (own or at) & reads:
-                    state |= writes << _WIDTH * at
+                if always or state >> width * (own or at) & reads:
+                    state |= writes << width * at
                 elif not own or at == own:
-                    state &= ~(writes << _WIDTH * at)
+                    state &= ~(writes << width * at)
         if predicates := writes >> layout.CONSTANTS:
             for at, (register, _) in enumerate(self.guards):
                 if at and predicates >> register & 1:
-                    state = state & ~(_ONE << _WIDTH * at) | (state & _ONE) << _WIDTH * at
+                    state = state & ~(one << width * at) | (state & one) << width * at
         return state
+
+
+def _spilled(instructions: Sequence[sass.Instruction], rows: Sequence[Row]) -> list[int]:
+    """Return for each instruction the bits of the spilled registers that it loads or stores; 0 for all of them if local
+    memory may hold other values."""
+    words: list[range] = []
+    last = max((at for at, row in enumerate(rows) if 1 in row.writes), default=0)
+    if any(row.name in ("ldl", "stl", "bra", "call", "jump") for row in rows[:last]):  # the stack pointer moves
+        return [0] * len(rows)
+    for ins, row in zip(instructions, rows, strict=True):
+        found = [match for text in ins.operands if (match := _SPILLED.match(text))]
+        local = row.name in ("ldl", "stl")
+        if local and not found:
+            return [0] * len(rows)
+        first = int(found[0][1] or "0", 16) // 4 if local else 0
+        count = {"64": 2, "128": 4}.get(ins.modifiers[-1] if ins.modifiers else "", 1) if local else 0
+        words.append(range(first, first + count))
+    return [sum(1 << _FIXED + word for word in own) for own in words]
 
 
 def _spaces(ins: sass.Instruction, space: str) -> set[str]:
