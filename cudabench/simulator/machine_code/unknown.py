@@ -139,7 +139,8 @@ class _Code:
 
     def _following(self, number: int, places: Mapping[str, int]) -> list[int]:
         ins, row = self.instructions[number], self.rows[number]
-        ends = row.name in ("bra", "exit") and _guard(row) == _ALWAYS and len(ins.operands) <= 1
+        # Without a guard, and with no condition as an operand.
+        ends = row.name in ("bra", "exit") and _guard(row) == _ALWAYS and len(ins.operands) <= (row.name == "bra")
         numbers = [] if ends else [number + 1]
         if row.name != "bssy":  # lanes come to the place that it names by a BSYNC before this place
             numbers += [places[label] for label in ins.targets if label in places]
