@@ -81,12 +81,12 @@ class LocalPointers:
         lanes = chunk.real(entry.mask)
         rows, threads = np.nonzero(lanes)
         starts = broadcast(flat(entry.address, entry.offset - base), chunk.shape)[lanes] // POINTER
+        first_numbers = starts + rows * (places if own else 0)
         if access.kind == "store" and len(entry.data) < access.count:  # a bulk copy
-            places_written = starts[:, None] + np.arange(access.count) + rows[:, None] * (places if own else 0)
-            owners[places_written] = 0
+            owners[first_numbers[:, None] + np.arange(access.count)] = 0
             return
         for place in range(access.count):
-            numbers = starts + place + rows * (places if own else 0)
+            numbers = first_numbers + place
             if access.kind == "store":
                 values = broadcast(as_array(entry.data[place], UNSIGNED[64]), chunk.shape)[lanes]
                 pointing = (values >= LOCAL_WINDOW) & (values < LOCAL_WINDOW + WINDOW)

@@ -234,11 +234,10 @@ def _set(builder: Builder, ins: Instruction) -> Run:
 @instruction("selp")
 def _selp(builder: Builder, ins: Instruction) -> Run:
     type_ = ins.modifiers[-1]
-    *values, chosen = ins.operands[1:4]
-    if isinstance(chosen, Symbol):
-        for value, when in zip(values, (True, False), strict=True):
-            if isinstance(value, Symbol):
-                builder.choices[builder.register(value.name)] = builder.register(chosen.name), when
+    yes, no, predicate = (builder.register(x.name) if isinstance(x, Symbol) else None for x in ins.operands[1:4])
+    for value, when in ((yes, True), (no, False)):
+        if value is not None and predicate is not None:
+            builder.choices[value] = predicate, when
     return elementwise(builder, ins, (type_, type_, "pred"), type_, lambda x, y, chosen: np.where(chosen, x, y))
 
 

@@ -120,10 +120,11 @@ class _Code:
         self, instructions: Sequence[sass.Instruction], rows: Sequence[Row], places: Mapping[str, int]
     ) -> None:
         self.instructions, self.rows = instructions, rows
-        # The registers and predicates that each instruction reads, those that decide its path or its address, and those
-        # that it writes.
         self.spilled = _spilled(instructions, rows)
         self.width = max(_FIXED, max(self.spilled, default=0).bit_length())
+        self.one = (1 << self.width) - 1
+        # The registers and predicates that each instruction reads, those that decide its path or its address, and those
+        # that it writes.
         self.masks = [
             (
                 bits(row.reads) | spilled * (row.name == "ldl"),
@@ -166,12 +167,11 @@ class _Code:
                     if not queued[then]:
                         queued[then] = True
                         heappush(waiting, then)
-        one = (1 << self.width) - 1
-        return [state >> self.width * own & one for own, state in zip(self.own, states, strict=True)]
+        return [state >> self.width * own & self.one for own, state in zip(self.own, states, strict=True)]
 
     def _after(self, number: int, state: int, memory: set[str]) -> int:
         row, ins, own = self.rows[number], self.instructions[number], self.own[number]
-        width, one = self.width, (1 << self.width) - 1
+        width, one = self.width, self.one
         reads, decides, writes = self.masks[number]
         reads |= decides
         always = is_unknown(ins) or (row.name in LOADS and _spaces(ins, LOADS[row.name]) & memory)
@@ -195,19 +195,20 @@ class _Code:
 def _spilled(instructions: Sequence[sass.Instruction], rows: Sequence[Row]) -> list[int]:
     """Return for each instruction the bits of the spilled registers that it loads or stores; 0 for all of them if local
     memory may hold other values."""
-    words: list[range] = []
+    masks: list[int] = []
     last = max((at for at, row in enumerate(rows) if 1 in row.writes), default=0)
     if any(row.name in ("ldl", "stl", "bra", "call", "jump") for row in rows[:last]):  # the stack pointer moves
         return [0] * len(rows)
     for ins, row in zip(instructions, rows, strict=True):
-        found = [match for text in ins.operands if (match := _SPILLED.match(text))]
-        local = row.name in ("ldl", "stl")
-        if local and not found:
+        if row.name not in ("ldl", "stl"):
+            masks.append(0)
+            continue
+        found = next((match for text in ins.operands if (match := _SPILLED.match(text))), None)
+        if found is None or not {*ins.modifiers} <= {"64", "128", "LU"}:  # it may be a part of a word
             return [0] * len(rows)
-        first = int(found[0][1] or "0", 16) // 4 if local else 0
-        count = {"64": 2, "128": 4}.get(ins.modifiers[-1] if ins.modifiers else "", 1) if local else 0
-        words.append(range(first, first + count))
-    return [sum(1 << _FIXED + word for word in own) for own in words]
+        words = 4 if "128" in ins.modifiers else 2 if "64" in ins.modifiers else 1
+        masks.append((1 << words) - 1 << _FIXED + int(found[1] or "0", 16) // 4)
+    return masks
 
 
 def _spaces(ins: sass.Instruction, space: str) -> set[str]:

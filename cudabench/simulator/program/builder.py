@@ -102,7 +102,7 @@ class Builder:
         self.signs = False  # whether the instruction that is being built may end the wait of other thread blocks
         self.swaps: list[tuple[int, int]] = []  # compare-and-swaps: registers of (the expected value, the address)
         # For each register that a `selp` may choose: the register of the predicate, and its value where it is chosen.
-        self.choices: dict[int | None, tuple[int | None, bool]] = {}
+        self.choices: dict[int, tuple[int, bool]] = {}
         self.swapping = self.fencing = False  # whether the kernel has atomics that take a lock; whether it has fences
         self.proxies = False  # whether wgmma or bulk copies read shared memory
         self.products: dict[int, Step] = {}  # wgmma instructions, by the id of their op

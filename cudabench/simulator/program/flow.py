@@ -254,23 +254,24 @@ def mark_guesses(
             load.guess |= bool(same) and not known.isdisjoint(load.results)
 
 
-def mark_choices(
-    blocks: Sequence[Block], loads: Iterable[MemoryOp], choices: Mapping[int | None, tuple[int | None, bool]]
-) -> None:
+def mark_choices(blocks: Sequence[Block], loads: Iterable[MemoryOp], choices: Mapping[int, tuple[int, bool]]) -> None:
     """Mark each load whose value only one `selp` reads, see `MemoryOp.chosen`.
 
     Compilers load for all lanes if the address is surely valid, and select later: `t < 8 ? s[3] : 0`. If the predicate
     is computed between the two, the load is moved behind it. choices: see `Builder.choices`.
     """
+    chosen = {load.results[0]: load for load in loads if len(load.results) == 1 and not load.strong}
+    chosen = {index: load for index, load in chosen.items() if index in choices}
+    if not chosen:
+        return
     ops = [(block, op) for block in blocks for op in block.every]
     reads = Counter(index for _, op in ops for index in (*op.uses, op.guard, op.selector))
     writes = Counter(index for _, op in ops for index in op.defs)
     home = {index: (block, op) for block, op in ops if op.guard < 0 for index in op.defs if writes[index] == 1}
-    by_result = {load.results[0]: load for load in loads if len(load.results) == 1 and not load.strong}
     for block, op in ops:
-        for index in {*op.uses} & by_result.keys() & choices.keys() if op.opcode == "selp" and op.guard < 0 else ():
+        for index in chosen.keys() & op.uses if op.opcode == "selp" and op.guard < 0 else ():
             predicate, when = choices[index]
-            if reads[index] != 1 or index not in home or predicate is None or predicate not in home:
+            if reads[index] != 1 or index not in home or predicate not in home:
                 continue
             (place, load), (before, compared) = home[index], home[predicate]
             if place is before:
@@ -282,7 +283,7 @@ def mark_choices(
                     place.ops[first : last + 1] = [*between, load]
             elif place is not block:
                 continue  # the predicate may have changed since the load
-            by_result[index].chosen = predicate, when
+            chosen[index].chosen = predicate, when
 
 
 # Operations over which a load may move.
